@@ -1,0 +1,1 @@
+"""Builders: from profiles and pipelines to problems."""
