@@ -1,0 +1,1 @@
+"""Solvers: problem in, answer out. Nothing here knows what a pipeline is."""
