@@ -1,0 +1,1 @@
+"""Pictures of schedules: for the terminal, as SVG, as an interactive page."""
