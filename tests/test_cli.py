@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -628,3 +629,31 @@ def test_interrupted_during_a_proof(tmp_path: Path) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert json.loads(out)["format"] == "schedopt/schedule"
+
+
+def test_a_closed_standard_output_is_an_error_not_a_traceback() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.quote(sys.executable)} -m schedopt schema pipeline >&-"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "error: standard output is closed\n"
+
+
+@pytest.mark.parametrize("wait", [0.15, 0.4, 0.7, 1.0, 1.4])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_at_any_moment_is_an_interruption(wait: float, number: int, code: int) -> None:
+    """Also while libraries load; before Python's own handlers stand, the shell says the same."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "schedopt", "doctor"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(wait)
+    process.send_signal(number)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode in (0, code, -number), said
+    assert "internal" not in said

@@ -9,8 +9,9 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -21,7 +22,6 @@ __all__ = ["Command", "Program"]
 
 _BUG = 70
 _INTERRUPTED = 130
-_TERMINATED = 143
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, what a shell reports of other programs
 
 
@@ -54,6 +54,11 @@ class Program(_ExampleFirst, click.Group):
         """Run the program; errors of usage look like all others, where click writes "Error:"."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
+        if sys.stderr is None:  # closed by the caller
+            sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the rest of the process
+        if sys.stdout is None:
+            click.echo("error: standard output is closed", err=True)
+            sys.exit(InputError.exit_code)
         try:
             code = super().main(args, standalone_mode=False, **extra)
         except click.ClickException as error:
@@ -62,8 +67,8 @@ class Program(_ExampleFirst, click.Group):
             click.echo(re.sub("(?m)^Error:", "error:", said.getvalue()), err=True, nl=False)
             code = error.exit_code
         except click.Abort:
-            click.echo("error: aborted", err=True)
-            code = 1
+            click.echo("error: interrupted before there was anything to show", err=True)
+            code = _INTERRUPTED
         sys.exit(code)
 
     def invoke(self, ctx: click.Context) -> None:
@@ -84,11 +89,13 @@ class Program(_ExampleFirst, click.Group):
             _tell(voice, error)
             return voice.stop_code if error.exit_code == _INTERRUPTED else error.exit_code
         except KeyboardInterrupt:
-            voice.error("interrupted before there was anything to show")
-            return voice.stop_code
+            return _stopped(voice)
         except BrokenPipeError:
             _drop_output()
             return _BROKEN_PIPE
+        except ImportError as error:
+            # What a signal leaves of a library that is just being loaded.
+            return _stopped(voice) if voice.stopped else _own_bug(voice, error)
         except OSError as error:  # such as a full disk behind the standard output
             voice.error(f"{error.filename or 'standard output'}: {error.strerror}")
             _drop_output()
@@ -96,6 +103,11 @@ class Program(_ExampleFirst, click.Group):
         except Exception as error:
             return _own_bug(voice, error)
         return int(code or 0)
+
+
+def _stopped(voice: Voice) -> int:
+    voice.error("interrupted before there was anything to show")
+    return voice.stop_code
 
 
 def _tell(voice: Voice, error: SchedoptError) -> None:
@@ -126,18 +138,23 @@ def _drop_output() -> None:
 
 @contextmanager
 def _terminable(voice: Voice) -> Iterator[None]:
-    """Let SIGTERM interrupt like Ctrl-C, and remember which of the two it was."""
+    """Let the first SIGINT or SIGTERM interrupt, and remember which it was; what comes after it
+    must not disturb the writing of what was found.
+    """
 
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        voice.stop_code = _TERMINATED
-        raise KeyboardInterrupt
+    def stop(number: int, frame: FrameType | None) -> None:
+        if not voice.stopped:
+            voice.stopped = True
+            voice.stop_code = 128 + number
+            raise KeyboardInterrupt
 
     try:
-        before = signal.signal(signal.SIGTERM, stop)
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # signals belong to the main thread
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

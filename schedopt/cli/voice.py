@@ -30,6 +30,8 @@ class Voice:
         Narrate the search; show tracebacks of our own bugs.
     json : bool
         One document on stdout, nothing else.
+    stopped : bool
+        Whether a signal has asked to stop.
     stop_code : int
         Exit code when interrupted; the signal's handler sets it.
     """
@@ -37,6 +39,7 @@ class Voice:
     quiet: bool = False
     verbose: int = 0
     json: bool = False
+    stopped: bool = False
     stop_code: int = 130
 
     def result(self, *parts: RenderableType, width: int | None = None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from itertools import count
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -365,7 +366,9 @@ class _Search:
                 k += 1
                 self._tell("anneal")
                 if k in proof and not self._done():
-                    self._prove(min(self._left(), proof[k] * 3), proof[k])
+                    # Counted rounds must not depend on the machine's speed.
+                    share = inf if self.budget.rounds is not None else 3 * proof[k]
+                    self._prove(min(self._left(), share), proof[k])
 
     def _anneal(self, lines: list[_Line], cycle: int, k: int) -> None:
         """Anneal some lines side by side."""
