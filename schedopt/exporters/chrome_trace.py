@@ -24,7 +24,7 @@ Event = dict[str, Any]
 def to_chrome_trace(schedule: Schedule) -> str:
     """Write a schedule as a JSON trace; equal schedules give equal bytes.
 
-    Times are in µs, exact to the ns up to 2^52 ns (52 days). ``otherData`` carries the figures
+    Times are in µs, exact to the ns up to 2^50 ns (13 days). ``otherData`` carries the figures
     that the picture can't show: makespan, bound and gap.
     """
     arrivals, departures = _flows(schedule)
